@@ -421,14 +421,15 @@ def scan_beside_random(bench, server, name, index):
     if alone_result["misses"] + jumped["misses"] + walked["misses"]:
         raise SystemExit("keys are missing")
     gets = jumped["get"]["count"] + walked["get"]["count"]
-    p99 = {"alone": alone_result["get"]["latency_ms"]["p99"], "beside": jumped["get"]["latency_ms"]["p99"]}
+    jump_alone, jump_beside = (load["get"]["latency_ms"] for load in (alone_result, jumped))
     rates = walked["get"]["per_second"] / SCANNERS, jumped["get"]["per_second"] / JUMPERS
     reads = (after["flash_device_reads"] - before["flash_device_reads"]) / gets
     print(f"   {name:<7} a walk {rates[0]:>9,.0f} GET/s, a random client {rates[1]:>8,.0f} (alone "
-          f"{alone_result['get']['per_second'] / JUMPERS:,.0f}): {rates[0] / rates[1]:.1f}x; p99 of random GETs "
-          f"{p99['beside']:.3f} ms, alone {p99['alone']:.3f}; device reads a GET {reads:.3f} "
+          f"{alone_result['get']['per_second'] / JUMPERS:,.0f}): {rates[0] / rates[1]:.1f}x; random GETs p50 "
+          f"{jump_beside['p50']:.3f} ms (alone {jump_alone['p50']:.3f}), p90 {jump_beside['p90']:.3f} ({jump_alone['p90']:.3f}), p99 "
+          f"{jump_beside['p99']:.3f} ({jump_alone['p99']:.3f}); device reads a GET {reads:.3f} "
           f"{machine_pauses(jumped)}", flush=True)
-    return {"scanner_over_jumper": rates[0] / rates[1], "p99_over_alone": p99["beside"] / p99["alone"],
+    return {"scanner_over_jumper": rates[0] / rates[1], "p99_over_alone": jump_beside["p99"] / jump_alone["p99"],
             "alone": alone_result, "random": jumped, "walk": walked, "server": measured.as_dict()}
 
 

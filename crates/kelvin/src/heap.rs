@@ -29,8 +29,14 @@ struct Utilization {
 }
 
 impl Utilization {
-    fn is_sparse(self, free_shift: u32) -> bool {
-        self.free_regions > self.regions >> free_shift
+    /// See [`keyspace::Heap::find_sparse`].
+    fn gain(self, free_shift: u32) -> u32 {
+        if self.free_regions <= self.regions >> free_shift {
+            return 0;
+        }
+        let used = self.regions.saturating_sub(self.free_regions).max(1);
+        let free_bytes = self.bytes / self.regions * self.free_regions;
+        u32::try_from(free_bytes / used).unwrap_or(u32::MAX).max(1)
     }
 }
 
@@ -47,7 +53,7 @@ impl Jemalloc {
 }
 
 impl keyspace::Heap for Jemalloc {
-    fn find_sparse(&self, blocks: &[*const u8], free_shift: u32, sparse: &mut [bool]) {
+    fn find_sparse(&self, blocks: &[*const u8], free_shift: u32, gains: &mut [u32]) {
         let mut found = [Utilization::default(); HEAP_BLOCKS_MAX];
         let found = &mut found[..blocks.len()];
         let mut found_bytes = size_of_val(found);
@@ -63,8 +69,8 @@ impl keyspace::Heap for Jemalloc {
                 size_of_val(blocks),
             )
         };
-        for (sparse, found) in sparse.iter_mut().zip(found) {
-            *sparse = failed == 0 && found.is_sparse(free_shift);
+        for (gain, found) in gains.iter_mut().zip(found) {
+            *gain = if failed == 0 { found.gain(free_shift) } else { 0 };
         }
     }
 
@@ -102,14 +108,22 @@ mod tests {
 
     fn find(heap: &Jemalloc, blocks: &[Block]) -> Vec<bool> {
         let addresses: Vec<*const u8> = blocks.iter().map(|block| block.as_ptr()).collect();
-        let mut sparse = vec![false; blocks.len()];
-        heap.find_sparse(&addresses, 2, &mut sparse);
-        sparse
+        let mut gains = vec![0; blocks.len()];
+        heap.find_sparse(&addresses, 2, &mut gains);
+        gains.iter().map(|&gain| gain > 0).collect()
     }
 
     fn count(heap: &Jemalloc, blocks: &[Block]) -> usize {
         let parts = blocks.chunks(HEAP_BLOCKS_MAX).map(|blocks| find(heap, blocks));
         parts.flatten().filter(|sparse| *sparse).count()
+    }
+
+    #[test]
+    fn a_block_gains_what_is_free_for_each_that_is_not() {
+        let slab = |free_regions| Utilization { free_regions, regions: 64, bytes: 4096 };
+        assert_eq!([0, 16, 17, 32, 63].map(|free| slab(free).gain(2)), [0, 0, 23, 64, 4032]);
+        assert_eq!(Utilization { free_regions: 0, regions: 1, bytes: 16 << 10 }.gain(3), 0);
+        assert_eq!(Utilization::default().gain(3), 0);
     }
 
     #[test]

@@ -587,7 +587,8 @@ impl Budget {
         since < PACKED_MEASURES
     }
 
-    /// Whether `maxmemory` is nearly resident, and much of that is pages' and not of what is in them.
+    /// Whether `maxmemory` is nearly resident, but for what is left to reads, and much of that is pages' and not of what
+    /// is in them.
     #[inline]
     pub fn is_loose(&self) -> bool {
         self.is_loose.load(Ordering::Relaxed)
@@ -635,7 +636,7 @@ impl Budget {
             max => meter.limit(max as i64, resident as i64, self.tracked(), self.is_packing()),
         };
         let max = self.max_bytes() as i64;
-        let is_loose = meter.is_loose(max, resident as i64, self.tracked());
+        let is_loose = meter.is_loose(max - left_bytes, resident as i64, self.tracked());
         self.is_loose.store(is_loose, Ordering::Relaxed);
         self.limit_bytes.store(limit, Ordering::Relaxed);
     }

@@ -39,7 +39,7 @@ pub struct Counters {
     pub read_back: AtomicU64,
     /// Those of them that a read of their neighbours has brought along.
     pub brought_along: AtomicU64,
-    /// Records and values that defragmentation moved.
+    /// Records, values and arrays of tables that defragmentation moved.
     pub defrag_moved: AtomicU64,
     /// Those that it looked at and left where they were.
     pub defrag_left: AtomicU64,

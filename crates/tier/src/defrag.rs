@@ -15,8 +15,10 @@ use crate::hand::Hand;
 use crate::worker::TierWorker;
 
 /// Regions of addresses, each the matter of one round: pages come free an eighth of them sooner, and
-/// a round looks at every key in RAM.
+/// a round looks at every key whose value is in RAM.
 const REGIONS: usize = 8;
+/// Before each round over all regions there is one over the arrays of tables, which are few: wherever they lie.
+const ROUNDS: usize = 1 + REGIONS;
 /// Keys that a slice looks at, at most: 200 to 700 us.
 const SLICE_KEYS_MAX: u64 = 8192;
 /// The same where nobody brings anything and little moves, for others may read.
@@ -32,9 +34,11 @@ const BYTES_PER_KEY: i64 = 32;
 const BYTES_PER_KEY_TIGHT: i64 = 8;
 /// Slots that a slice passes, at most.
 const SLICE_SLOTS_MAX: usize = 256;
-/// A round in which less than this part of the region's blocks moved was not worth its time: 1/64.
-/// When none was over the values of all regions, records are looked at too, and then comes a rest.
-const GAIN_SHIFT: u32 = 6;
+/// A round that gained less than this for each block that was asked about was not worth its time, in bytes: to ask takes some
+/// 100 ns. How many move says less: where keys were deleted, one in 300 that is left alone may hold a quarter of RAM.
+/// When no round over the values of all regions was worth it, records are looked at too, and then comes a rest. Rounds over
+/// arrays say nothing of either.
+const GAIN_BYTES_MIN: u64 = 4;
 /// Blocks of which it is known whether a round is worth its time, which else ends there: slots are hashes, so those of some
 /// tell of all keys. But for a large collection, whose leaves all stand in one: it is found when the hand comes there, as each
 /// round begins where the last ended, and then that round goes on.
@@ -52,7 +56,7 @@ pub(crate) struct DefragHand {
     hand: Hand,
     at: Cell<SegmentPosition>,
     scope: Cell<Scope>,
-    /// Counts rounds.
+    /// Counts rounds, modulo `ROUNDS`.
     rounds: Cell<usize>,
     /// Slots that this round passed, and what it did so far.
     slots_passed: Cell<usize>,
@@ -126,11 +130,23 @@ impl DefragHand {
         is_in_vain || self.slots_passed.get() == self.hand.slots()
     }
 
+    /// What the round is over.
+    fn scope(&self) -> (Scope, Region) {
+        match self.rounds.get() % ROUNDS {
+            0 => (Scope::Arrays, Region::ALL),
+            number => (self.scope.get(), Region::nth(number, REGIONS)),
+        }
+    }
+
     fn end_round(&self, measures: u32) {
-        self.rounds.set(self.rounds.get().wrapping_add(1));
+        let (scope, _) = self.scope();
+        self.rounds.set((self.rounds.get() + 1) % ROUNDS);
         self.slots_passed.set(0);
         let round = self.round.take();
         self.makes_haste.set(is_worth_haste(round));
+        if scope == Scope::Arrays {
+            return;
+        }
         let was_worth_it = is_worth_it(round);
         let idle = if was_worth_it { 0 } else { self.idle_rounds.get() + 1 };
         self.idle_rounds.set(idle % REGIONS);
@@ -154,7 +170,7 @@ fn is_worth_haste(round: Defragged) -> bool {
 }
 
 fn is_worth_it(round: Defragged) -> bool {
-    round.moved > round.asked >> GAIN_SHIFT
+    round.gained_bytes > round.asked * GAIN_BYTES_MIN
 }
 
 /// Whether a time is to come, by measurements modulo 2^32. One that has come is forgotten.
@@ -213,10 +229,11 @@ impl TierWorker {
     fn defrag_slice(&self, heap: &dyn Heap, keys_max: u64) -> Defragged {
         let defrag = &self.defrag;
         let mut done = Defragged::default();
-        let (region, scope) = (Region::nth(defrag.rounds.get(), REGIONS), defrag.scope.get());
+        let (scope, region) = defrag.scope();
         let is_full = self.tier.budget.is_full();
-        // Writers wait while `maxmemory` is resident, though with flash not for a round over all keys.
-        let scope = if is_full && self.tier.has_flash() { Scope::Values } else { scope };
+        // While `maxmemory` is resident writers wait for values to leave, not for a round over all keys.
+        let awaits_values = is_full && self.tier.has_flash() && !self.tier.has_few_values();
+        let scope = if awaits_values && scope == Scope::All { Scope::Values } else { scope };
         let free_shift = if is_full { SPARSE_SHIFT_FULL } else { SPARSE_SHIFT };
         let how = Defrag { heap, scope, region, free_shift };
         let mut detached = defrag.detached.borrow_mut();
@@ -256,11 +273,17 @@ mod tests {
 
     use super::*;
 
-    /// Rounds over all regions in which so much of 64 blocks moved, until the hand rests. Returns for how many measurements it
-    /// does, for writers and where nobody brings anything.
+    /// Of so many blocks so many moved, each of which gained 250 bytes.
+    fn part(asked: u64, moved: u64) -> Defragged {
+        Defragged { asked, moved, gained_bytes: 250 * moved, ..Defragged::default() }
+    }
+
+    /// Rounds over all regions in which so much of 64 blocks moved, until the hand rests; of those over arrays all move.
+    /// Returns for how many measurements it does, for writers and where nobody brings anything.
     fn rest_after(defrag: &DefragHand, moved: u64, measures: u32) -> (u32, u32) {
-        for _ in 0..2 * REGIONS {
-            defrag.round.set(Defragged { asked: 64, moved, ..Defragged::default() });
+        for _ in 0..2 * ROUNDS {
+            let moved = if defrag.scope().0 == Scope::Arrays { 64 } else { moved };
+            defrag.round.set(part(64, moved));
             defrag.end_round(measures);
         }
         let rested =
@@ -269,17 +292,37 @@ mod tests {
     }
 
     #[test]
+    fn a_round_over_arrays_comes_before_those_over_the_regions() {
+        let defrag = DefragHand::new(0, 1);
+        let mut rounds = Vec::new();
+        for _ in 0..3 * ROUNDS {
+            rounds.push(defrag.scope());
+            defrag.round.set(part(64, 0));
+            defrag.end_round(0);
+        }
+        for (scopes, records) in
+            rounds.chunks(ROUNDS).zip([Scope::Values, Scope::All, Scope::Values])
+        {
+            assert_eq!(scopes[0], (Scope::Arrays, Region::ALL));
+            for index in 0..REGIONS {
+                assert!(scopes.contains(&(records, Region::nth(index, REGIONS))), "{scopes:?}");
+            }
+        }
+    }
+
+    #[test]
     fn a_round_ends_early_where_a_sample_moves_next_to_nothing() {
         let slots_of_round = |moved: u64| {
             let defrag = DefragHand::new(1, 4);
-            let slot = Defragged { asked: 100, moved, ..Defragged::default() };
+            defrag.rounds.set(1);
+            let slot = part(100, moved);
             let goes_on = |_: &usize| {
                 defrag.round.set(defrag.round.get() + slot);
                 !defrag.advance()
             };
             let slots = 1 + (0..).take_while(goes_on).count();
             defrag.end_round(0);
-            assert_eq!((defrag.slots_passed.get(), defrag.rounds.get()), (0, 1));
+            assert_eq!((defrag.slots_passed.get(), defrag.rounds.get()), (0, 2));
             assert_eq!(defrag.idle_rounds.get(), usize::from(moved <= 1));
             (slots, usize::from(defrag.hand.slot()))
         };
@@ -294,7 +337,7 @@ mod tests {
         let defrag = DefragHand::new(0, 1);
         let slices = |measures: u32| (0..9).filter(|_| defrag.is_idle_turn(measures)).count();
         let note = |moved: u64| {
-            defrag.round.set(Defragged { asked: SAMPLE_BLOCKS, moved, ..Defragged::default() });
+            defrag.round.set(part(SAMPLE_BLOCKS, moved));
             defrag.advance();
         };
         assert_eq!([7, 7, 8].map(slices), [1, 0, 1]);
@@ -304,7 +347,7 @@ mod tests {
         assert_eq!([8, 9].map(slices), [0, 1]);
         // A round of few blocks tells as it ends, too.
         for (moved, expected) in [(8, 9), (0, 1)] {
-            defrag.round.set(Defragged { asked: 9, moved, ..Defragged::default() });
+            defrag.round.set(part(9, moved));
             defrag.end_round(10);
             defrag.slice_at.set(None);
             assert_eq!(slices(10), expected);

@@ -31,6 +31,8 @@ const BUFFERS_SHIFT: u32 = 6;
 const KEYS_FILL_SHIFT: u32 = 3;
 /// Flash is short of free segments when less than this part of `maxmemory` is free, a quarter.
 const SHORT_SHIFT: u32 = 2;
+/// Values in RAM that take less than this part of the data are few: an eighth.
+const FEW_VALUES_SHIFT: u32 = 3;
 
 /// How urgently memory is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -438,6 +440,11 @@ impl Tier {
     fn values_bytes(&self) -> i64 {
         let Counters { hot_bytes, clean_bytes, .. } = &self.counters;
         hot_bytes.load(Ordering::Relaxed) + clean_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether hardly a value is left in RAM that could leave it: few of all data.
+    pub(crate) fn has_few_values(&self) -> bool {
+        self.values_bytes() < self.budget.data_bytes() >> FEW_VALUES_SHIFT
     }
 
     /// Whether flash takes nothing more, or soon will not, and no key may go: it is short of free segments, and garbage

@@ -104,7 +104,8 @@ fn survivors_of_a_segment_keep_their_order() {
         }
         let moved = log.places.moved.lock().clone();
         assert!(moved.len() > 2_000, "{} were moved", moved.len());
-        // A victim has less than so many, written in the order of their numbers.
+        // A victim has about a thousand, written in the order of their numbers. Behind it one that was written earlier
+        // may be collected, further down than this.
         let within_victim = |pair: &&[u32]| pair[1] < pair[0] && pair[0] - pair[1] < 800;
         let descents = moved.windows(2).filter(within_victim).count();
         assert_eq!(descents, 0, "of {} with seed {seed}", moved.len());

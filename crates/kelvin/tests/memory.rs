@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use resp::Frame;
+use stdx::Random;
 use support::{Client, Server, show, text};
 
 const MIB: u64 = 1 << 20;
@@ -179,6 +180,54 @@ fn keys_that_fill_memory_alone_are_refused_and_what_is_there_is_served() {
         client.show("SET another value") == "+OK"
     };
     assert!((0..RETRIES_MAX).any(is_taken));
+}
+
+/// Sets keys to tiny values, a thousand at a time, until so many were refused. Returns those that were taken.
+fn set_until_refused(client: &mut Client, keys: Vec<String>, refusals_max: usize) -> Vec<String> {
+    let (mut taken, mut refusals) = (Vec::new(), 0);
+    for batch in keys.chunks(1_000) {
+        batch.iter().for_each(|key| client.send(&["SET", key, "value"]));
+        for key in batch {
+            match show(&client.read()).as_str() {
+                "+OK" => taken.push(key.clone()),
+                _ => refusals += 1,
+            }
+        }
+        if refusals >= refusals_max {
+            break;
+        }
+    }
+    taken
+}
+
+#[test]
+fn keys_that_were_deleted_leave_room_for_longer_ones() {
+    let options = ["--workers", "2", "--flash-segment-size", "4mb", "--maxmemory", "64mb"];
+    let server = Server::kelvin_with_flash("1gb", &options);
+    let mut client = server.connect();
+    let mut random = Random::new(1);
+    let mut named = |round: u64, count: u64, lengths: u64| -> Vec<String> {
+        let mut name =
+            |number| format!("{round}:{number}:{}", "x".repeat(random.below(lengths) as usize));
+        (0..count).map(&mut name).collect()
+    };
+    let mut there = set_until_refused(&mut client, named(0, 320_000, 20), 1);
+    assert_eq!(there.len(), 320_000);
+    let mut choice = Random::new(2);
+    for round in 1..4 {
+        let (gone, left) = there.into_iter().partition::<Vec<_>, _>(|_| choice.below(10) < 7);
+        gone.iter().for_each(|key| client.send(&["DEL", key]));
+        gone.iter().for_each(|_| assert_eq!(show(&client.read()), ":1"));
+        there = left;
+        there.extend(set_until_refused(&mut client, named(round, 400_000, 30 + 30 * round), 2_000));
+    }
+    // What is left of the first ones holds a quarter of RAM, until it has moved.
+    let makes_room = |_| {
+        std::thread::sleep(Duration::from_millis(20));
+        let keys = (0..3_000).map(|number| format!("{number}:{}", "y".repeat(100))).collect();
+        set_until_refused(&mut client, keys, 1).len() == 3_000
+    };
+    assert!((0..RETRIES_MAX).any(makes_room), "{}", text(&client.line("INFO memory")));
 }
 
 #[test]

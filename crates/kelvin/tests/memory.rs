@@ -250,6 +250,31 @@ fn a_bound_that_nothing_can_meet_is_not_waited_for() {
     assert_eq!(client.show("SET key other"), "+OK");
 }
 
+#[test]
+fn a_transaction_of_commands_with_large_replies_stays_within_maxmemory() {
+    let server = Server::kelvin(&["--workers", "2", "--maxmemory", "64mb"]);
+    let mut client = server.connect();
+    client.line("MULTI");
+    let lines =
+        ["MEMORY MALLOC-STATS", "COMMAND", "SET key value", "CONFIG SET maxmemory-samples 6"];
+    for line in lines.iter().cycle().take(2_000) {
+        assert_eq!(client.show(line), "+QUEUED");
+    }
+    let Frame::Array(replies) = client.line("EXEC") else { panic!("replies") };
+    let shown = |nth: usize| replies.iter().skip(nth).step_by(lines.len()).map(show);
+    assert!(show(&replies[1]).contains("getrange"), "the first are given");
+    for nth in [0, 1] {
+        let last = shown(nth).last().expect("a reply");
+        assert!(last.starts_with("-ERR request needs more memory"), "{last}");
+    }
+    for nth in [2, 3] {
+        let refused = shown(nth).find(|reply| reply != "+OK");
+        assert_eq!(refused, None, "small ones always are");
+    }
+    assert!(server.resident_peak() <= 64 * MIB * 21 / 20, "{}", server.resident_peak());
+    assert_eq!(client.show("GET key"), "$value");
+}
+
 /// Values of 12 MB and a hash of 24 MB, most of them on flash, and the peak of before forgotten.
 fn filled_with_large_values() -> Server {
     let options = ["--workers", "2", "--maxmemory", "64mb", "--enable-debug-command", "yes"];

@@ -22,6 +22,11 @@ pub(crate) const REPLY_FREE_SHIFT: u32 = 10;
 pub(crate) const REPLY_BYTES_FREE_MIN: u64 = 64 << 10;
 /// Bytes of a reply that need not be asked for.
 pub(crate) const REPLY_BYTES_FREE: usize = 256 << 10;
+/// Replies of a transaction's commands without keys, for which nothing is reserved, take this part of what a request may
+/// take: a quarter.
+pub(crate) const UNRESERVED_SHIFT: u32 = 2;
+/// A reply that takes no more than its command as it was queued, in bytes.
+pub(crate) const SMALL_REPLY_BYTES: u64 = 64;
 /// What a value takes in a reply besides its bytes.
 pub(crate) const REPLY_OVERHEAD_BYTES: u64 = 16;
 /// Keys of one request that are looked through before others have their turn.

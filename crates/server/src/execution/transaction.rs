@@ -27,7 +27,7 @@ use crate::execution::outcome::{Lacked, Needed, Outcome};
 use crate::execution::rehearse::rehearse;
 use crate::execution::serve::{serve_locked, serve_ready};
 use crate::family::HANDLERS;
-use crate::limits::{ATTEMPTS_MAX, REPLY_BYTES_FREE};
+use crate::limits::{ATTEMPTS_MAX, REPLY_BYTES_FREE, SMALL_REPLY_BYTES, UNRESERVED_SHIFT};
 use crate::session::Session;
 use crate::session::cold::all_cold;
 use crate::session::transaction::{Queued, Transaction, watched_key_bytes};
@@ -238,6 +238,8 @@ struct Room {
     read_bytes: u64,
     /// The same for a snapshot.
     saved_bytes: u64,
+    /// What commands without keys have replied, for which nothing is reserved.
+    unreserved_bytes: u64,
     /// Whether fetched values are copied into the replies later.
     leaves_gaps: bool,
 }
@@ -250,6 +252,7 @@ impl Room {
             grown_before: session.worker.tally.borrow().ram_bytes(),
             read_bytes: 0,
             saved_bytes: 0,
+            unreserved_bytes: 0,
             leaves_gaps,
         }
     }
@@ -276,6 +279,15 @@ impl Room {
         }
         let fits = self.held_bytes(session).saturating_add(bytes) <= self.bytes_max;
         self.read_bytes += if fits { bytes } else { 0 };
+        fits
+    }
+
+    /// Counts a reply for which nothing was reserved. False: it is not to be given, since such replies would come to too
+    /// much. One that takes no more than its command as it was queued always fits.
+    fn takes_unreserved(&mut self, bytes: u64) -> bool {
+        let all = self.unreserved_bytes + bytes;
+        let fits = bytes <= SMALL_REPLY_BYTES || all <= self.bytes_max >> UNRESERVED_SHIFT;
+        self.unreserved_bytes = if fits { all } else { self.unreserved_bytes };
         fits
     }
 }
@@ -353,7 +365,12 @@ fn run_queued<'r>(
         }
         Run::Session(at) => {
             session.worker.count_changes();
-            HANDLERS[at](session, args, reply)
+            let before = reply.full_len();
+            let result = HANDLERS[at](session, args, reply);
+            match room.takes_unreserved(reply.full_len().saturating_sub(before) as u64) {
+                true => result,
+                false => Err(CommandError::owned(refusal(session.server(), room.bytes_max))),
+            }
         }
         Run::Transaction(_) => {
             reply.ok();

@@ -264,7 +264,7 @@ fn a_transaction_of_commands_with_large_replies_stays_within_maxmemory() {
     let shown = |nth: usize| replies.iter().skip(nth).step_by(lines.len()).map(show);
     assert!(show(&replies[1]).contains("getrange"), "the first are given");
     for nth in [0, 1] {
-        let last = shown(nth).last().expect("a reply");
+        let last = shown(nth).next_back().expect("a reply");
         assert!(last.starts_with("-ERR request needs more memory"), "{last}");
     }
     for nth in [2, 3] {

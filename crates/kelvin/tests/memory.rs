@@ -255,8 +255,9 @@ fn a_transaction_of_commands_with_large_replies_stays_within_maxmemory() {
     let server = Server::kelvin(&["--workers", "2", "--maxmemory", "64mb"]);
     let mut client = server.connect();
     client.line("MULTI");
-    let lines =
-        ["MEMORY MALLOC-STATS", "COMMAND", "SET key value", "CONFIG SET maxmemory-samples 6"];
+    let subscribe = format!("SUBSCRIBE {}", "c".repeat(100));
+    let others = ["SET key value", "CONFIG SET maxmemory-samples 6", &subscribe];
+    let lines = [&["MEMORY MALLOC-STATS", "COMMAND"], &others[..]].concat();
     for line in lines.iter().cycle().take(2_000) {
         assert_eq!(client.show(line), "+QUEUED");
     }
@@ -271,8 +272,10 @@ fn a_transaction_of_commands_with_large_replies_stays_within_maxmemory() {
         let refused = shown(nth).find(|reply| reply != "+OK");
         assert_eq!(refused, None, "small ones always are");
     }
+    let told = shown(4).all(|reply| reply.starts_with("[$subscribe "));
+    assert!(told, "what a connection hears from now on it is told");
     assert!(server.resident_peak() <= 64 * MIB * 21 / 20, "{}", server.resident_peak());
-    assert_eq!(client.show("GET key"), "$value");
+    assert_eq!(server.connect().show("GET key"), "$value");
 }
 
 /// Values of 12 MB and a hash of 24 MB, most of them on flash, and the peak of before forgotten.

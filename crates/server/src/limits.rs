@@ -25,7 +25,7 @@ pub(crate) const REPLY_BYTES_FREE: usize = 256 << 10;
 /// Replies of a transaction's commands without keys, for which nothing is reserved, take this part of what a request may
 /// take: a quarter.
 pub(crate) const UNRESERVED_SHIFT: u32 = 2;
-/// A reply that takes no more than its command as it was queued, in bytes.
+/// A reply that takes no more than any command as it is queued, in bytes.
 pub(crate) const SMALL_REPLY_BYTES: u64 = 64;
 /// What a value takes in a reply besides its bytes.
 pub(crate) const REPLY_OVERHEAD_BYTES: u64 = 16;

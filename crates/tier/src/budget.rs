@@ -636,7 +636,8 @@ impl Budget {
             max => meter.limit(max as i64, resident as i64, self.tracked(), self.is_packing()),
         };
         let max = self.max_bytes() as i64;
-        let is_loose = meter.is_loose(max - left_bytes, resident as i64, self.tracked());
+        let full = if max == 0 { 0 } else { max - left_bytes };
+        let is_loose = meter.is_loose(full, resident as i64, self.tracked());
         self.is_loose.store(is_loose, Ordering::Relaxed);
         self.limit_bytes.store(limit, Ordering::Relaxed);
     }

@@ -283,13 +283,20 @@ impl Room {
     }
 
     /// Counts a reply for which nothing was reserved. False: it is not to be given, since such replies would come to too
-    /// much. One that takes no more than its command as it was queued always fits.
+    /// much. A small one always fits.
     fn takes_unreserved(&mut self, bytes: u64) -> bool {
         let all = self.unreserved_bytes + bytes;
         let fits = bytes <= SMALL_REPLY_BYTES || all <= self.bytes_max >> UNRESERVED_SHIFT;
         self.unreserved_bytes = if fits { all } else { self.unreserved_bytes };
         fits
     }
+}
+
+/// Whether a command without keys changes what its connection hears or is, which it must be told. Replies of these go by
+/// their arguments.
+fn changes_connection(queued: &Queued) -> bool {
+    let flags = queued.entry.spec.flags;
+    flags.has(Flags::PUBSUB) && flags.has(Flags::NOSCRIPT) || flags.has(Flags::NO_AUTH)
 }
 
 fn run_queued<'r>(
@@ -367,9 +374,11 @@ fn run_queued<'r>(
             session.worker.count_changes();
             let before = reply.full_len();
             let result = HANDLERS[at](session, args, reply);
-            match room.takes_unreserved(reply.full_len().saturating_sub(before) as u64) {
-                true => result,
-                false => Err(CommandError::owned(refusal(session.server(), room.bytes_max))),
+            let made_bytes = reply.full_len().saturating_sub(before) as u64;
+            if changes_connection(queued) || room.takes_unreserved(made_bytes) {
+                result
+            } else {
+                Err(CommandError::owned(refusal(session.server(), room.bytes_max)))
             }
         }
         Run::Transaction(_) => {

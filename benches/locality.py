@@ -426,8 +426,9 @@ def scan_beside_random(bench, server, name, index):
     reads = (after["flash_device_reads"] - before["flash_device_reads"]) / gets
     print(f"   {name:<7} a walk {rates[0]:>9,.0f} GET/s, a random client {rates[1]:>8,.0f} (alone "
           f"{alone_result['get']['per_second'] / JUMPERS:,.0f}): {rates[0] / rates[1]:.1f}x; random GETs p50 "
-          f"{jump_beside['p50']:.3f} ms (alone {jump_alone['p50']:.3f}), p90 {jump_beside['p90']:.3f} ({jump_alone['p90']:.3f}), p99 "
-          f"{jump_beside['p99']:.3f} ({jump_alone['p99']:.3f}); device reads a GET {reads:.3f} "
+          f"{jump_beside['p50']:.3f} ms (alone {jump_alone['p50']:.3f}), p90 {jump_beside['p90']:.3f} "
+          f"({jump_alone['p90']:.3f}), p99 {jump_beside['p99']:.3f} ({jump_alone['p99']:.3f}); "
+          f"device reads a GET {reads:.3f} "
           f"{machine_pauses(jumped)}", flush=True)
     return {"scanner_over_jumper": rates[0] / rates[1], "p99_over_alone": jump_beside["p99"] / jump_alone["p99"],
             "alone": alone_result, "random": jumped, "walk": walked, "server": measured.as_dict()}

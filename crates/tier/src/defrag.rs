@@ -132,7 +132,7 @@ impl DefragHand {
 
     /// What the round is over.
     fn scope(&self) -> (Scope, Region) {
-        match self.rounds.get() % ROUNDS {
+        match self.rounds.get() {
             0 => (Scope::Arrays, Region::ALL),
             number => (self.scope.get(), Region::nth(number, REGIONS)),
         }

@@ -292,8 +292,8 @@ impl Room {
     }
 }
 
-/// Whether a command without keys changes what its connection hears or is, which it must be told. Replies of these go by
-/// their arguments.
+/// Whether a command without keys changes what its connection hears or is, which it must be told. Replies of these are
+/// bounded by their arguments, or by what it has subscribed to.
 fn changes_connection(queued: &Queued) -> bool {
     let flags = queued.entry.spec.flags;
     flags.has(Flags::PUBSUB) && flags.has(Flags::NOSCRIPT) || flags.has(Flags::NO_AUTH)

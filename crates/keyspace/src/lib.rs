@@ -27,6 +27,7 @@ mod new_value;
 #[allow(unsafe_code, reason = "a record is bytes of one allocation, by address")]
 mod record;
 mod region;
+mod scanned;
 #[cfg(feature = "simulation")]
 pub mod schedule;
 mod segment;
@@ -50,6 +51,7 @@ pub use keyspace::{FreeSlots, Keyspace, Locked, SlotGuard};
 pub use new_value::NewValue;
 pub use record::{FlashRef, KEY_BYTES_MAX, Stored, View};
 pub use region::Region;
+pub use scanned::Scanned;
 pub use slot::{
     DB_COUNT, EntryPosition, Judge, PassLimit, SlotState, Swept, TABLE_COUNT, Verdict, node_table,
 };

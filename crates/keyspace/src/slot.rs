@@ -387,6 +387,11 @@ impl SlotState {
         self.table(table)?.scan(from, |_| true, |_, record| visit(record.view()))
     }
 
+    /// The end of the hash prefixes that stand in one segment of `table` with a position.
+    pub(crate) fn segment_end(&self, table: u8, at: crate::ScanPosition) -> u32 {
+        self.table(table).map_or(crate::ScanPosition::END.prefix, |table| table.segment_end(at))
+    }
+
     /// Visits keys of `table` whose values may be on flash and which were used `frequency` times lately, in scan order,
     /// until `visit` says that it was enough, or some more than `entries_max` entries were passed. Cost: a look at each
     /// entry, and at the records that are visited.

@@ -34,6 +34,14 @@ impl ScanPosition {
     /// Bits of a packed position.
     pub const BITS: u32 = DEPTH_MAX + 16;
 
+    /// Behind all that there can be.
+    pub(crate) const END: ScanPosition = ScanPosition { prefix: 1 << DEPTH_MAX, tag: 0 };
+
+    /// Where a key with such a hash stands if its segment has but one prefix.
+    pub(crate) fn of(hash: u64) -> ScanPosition {
+        ScanPosition { prefix: prefix(hash), tag: tag(hash) }
+    }
+
     /// The position as an integer below `1 << BITS`.
     pub fn packed(self) -> u64 {
         u64::from(self.prefix) << 16 | u64::from(self.tag)
@@ -452,6 +460,17 @@ impl Table {
     ) -> Option<ScanPosition> {
         let entries = |index, tag| prefetched(self.segment(index).iter_from(tag), &wanted);
         self.scan_entries(from, entries, visit)
+    }
+
+    /// The end of the hash prefixes that stand in one segment with a position.
+    pub(crate) fn segment_end(&self, at: ScanPosition) -> u32 {
+        match &self.directory {
+            None => ScanPosition::END.prefix,
+            Some(directory) => {
+                let (_, first, width) = directory.leaf_of(at.prefix);
+                first + width
+            }
+        }
     }
 
     /// [`Table::scan`] for a visitor that reads values: they are prefetched, too, if they are in RAM alone. A copy of

@@ -638,8 +638,7 @@ impl<'a> Saving<'a> {
                 let nothing = AtHand { tier: &self.server.tier, set: &nothing };
                 let tell = |key: &Key<'_>, saved| met.add(&self.server.tier, key, saved);
                 let (at, reading) = ((table, position), self.reading(&nothing));
-                let walked =
-                    snapshot.save_some((slot, &state, !left_out.is_empty()), at, &reading, tell);
+                let walked = snapshot.save_some((slot, &state), at, &reading, tell);
                 drop(state);
                 self.turns.give_way();
                 next = match walked {
@@ -647,13 +646,14 @@ impl<'a> Saving<'a> {
                     WalkedTo::EndOfTable => None,
                     WalkedTo::Position(position) => Some(position),
                 };
-                self.save_cold(snapshot, slot, left_out.leave_out(met.cold))?;
+                left_out.leave_out(&mut met.cold);
+                self.save_cold(snapshot, slot, met.cold)?;
                 for key in met.large {
                     self.save_large(snapshot, (slot, &key), Turn::OfSlot)?;
                 }
             }
         }
-        self.add_to_window(snapshot, slot, left_out);
+        self.add_to_window(snapshot, slot);
         Ok(())
     }
 

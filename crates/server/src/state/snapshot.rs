@@ -4,7 +4,7 @@
 //! slot that was not taken writes what the key held to the file first, its slot being held ([`Snapshot::save`]).
 //!
 //! 1. What a name holds in all databases is written once: names that were written are kept, those that held nothing
-//!    as well, until their slot is taken.
+//!    as well, until their slot is taken. Of what the walk has met where it stands in its scan is kept.
 //! 2. It is written at once, with the slot held, but for large values: large collections and long strings. These the
 //!    walk alone writes, a part at a time, and whoever is about to change one waits until it has
 //!    ([`Snapshot::want`]). What others write meanwhile goes into a second file, which is appended in the end. Where
@@ -57,6 +57,8 @@ pub(crate) struct Snapshot {
     /// What names take that are kept and count against the bound.
     names: Counted,
     names_bytes_max: u64,
+    /// What those take that the walk has met: a slot of very many keys could never be saved if these were bounded.
+    met_names: Counted,
     /// What names take that wait for their reads. The walk has memory for them.
     waiting_bytes: AtomicU64,
     /// Longer strings are large.
@@ -242,6 +244,7 @@ impl Snapshot {
             compresses,
             names: Counted::new(tier.clone()),
             names_bytes_max,
+            met_names: Counted::new(tier.clone()),
             waiting_bytes: AtomicU64::new(0),
             string_bytes_max: string_bytes_max(tier.budget.max_bytes()),
             references,
@@ -336,23 +339,25 @@ impl Snapshot {
         lock(&self.slots[usize::from(slot)]).has_waiting()
     }
 
-    /// Lets names of a slot, which is held, wait for their reads, sorted, each with the place of its value on flash. All else that
-    /// the slot had was saved. Returns the places of those that were not saved meanwhile, by their number, or none, then the
-    /// slot is taken; and what is to be dropped when the slot is let go of, since that takes long.
-    pub(crate) fn let_wait(
-        &self,
-        slot: u16,
-        names: Vec<(Box<[u8]>, u64)>,
-    ) -> (Vec<u64>, impl Sized + use<>) {
+    /// Lets the names of a slot, which is held, wait for their reads that the walk has met and not saved. All else that the slot
+    /// had was saved. Returns the places of their values on flash, by their number, or none, then the slot is taken; and what is
+    /// to be dropped when the slot is let go of, since that takes long.
+    pub(crate) fn let_wait(&self, slot: u16) -> (Vec<u64>, impl Sized + use<>) {
         let mut saved = lock(&self.slots[usize::from(slot)]);
-        let names_bytes = saved.names_bytes();
-        let (places, kept) = saved.let_wait(names);
-        self.names.subtract(names_bytes);
+        self.forget_names(&saved);
+        let (places, kept) = saved.let_wait();
         self.waiting_bytes.fetch_add(saved.waiting_bytes(), Ordering::Relaxed);
         if places.is_empty() {
             saved.take();
         }
         (places, kept)
+    }
+
+    /// The names of a slot are no longer kept.
+    fn forget_names(&self, saved: &SlotSaved) {
+        let bytes = saved.names_bytes();
+        self.names.subtract(bytes.early);
+        self.met_names.subtract(bytes.of_slot);
     }
 
     /// The name of a slot that waits with a number. None: it was saved meanwhile.
@@ -377,7 +382,7 @@ impl Snapshot {
     }
 
     fn take(&self, saved: &mut SlotSaved) {
-        self.names.subtract(saved.names_bytes());
+        self.forget_names(saved);
         self.waiting_bytes.fetch_sub(saved.waiting_bytes(), Ordering::Relaxed);
         saved.take();
     }
@@ -426,40 +431,41 @@ impl Snapshot {
     }
 
     /// Saves what the names hold that the walk meets in a table of a slot, which is held, from a position on, until that is
-    /// enough for a turn. `met` is told of those that are not saved so. Where all is saved and nothing was left out the slot is
+    /// enough for a turn. `met` is told of those that are not saved so. Where all is saved and nothing was left the slot is
     /// taken. Cost: about 100 ns a small value, also where it is not in the CPU's cache.
     pub(crate) fn save_some(
         &self,
-        (slot, state, has_left_out): (u16, &SlotState, bool),
+        (slot, state): (u16, &SlotState),
         (table, from): (u8, ScanPosition),
         reading: &Reading<'_>,
         mut met: impl FnMut(&Key<'_>, Saved),
     ) -> WalkedTo {
         let mut saved = lock(&self.slots[usize::from(slot)]);
         let saved = &mut *saved;
-        // Names are in one database then: a key that is met was not met before, and is not looked up in others.
+        // Names are in one database then: where the walk stands tells what was saved, and no name is looked up in others.
         let is_only_table = tables(state).all(|other| other == table);
-        let (mut keys, mut bytes, mut unsaved) = (0, 0, Vec::new());
+        let keeps_names = !is_only_table || !saved.has_walked_to(from);
+        let (mut keys, mut bytes) = (0, 0);
         let next = state.scan_ranked(table, from, |view, frequency| {
             let key = Key::in_slot(view.key, slot);
             bytes += self.bytes_of(state, (table, &key), &view);
-            let of_key = match is_only_table {
-                true => self.save_met(saved, (state, table, &key), (&view, frequency), reading),
-                false => self.save_with(saved, state, &key, reading),
+            let of_key = match keeps_names {
+                true => self.save_with(saved, state, &key, reading),
+                false => self.save_met(saved, (state, table, &key), (&view, frequency), reading),
             };
-            if !matches!(of_key, Saved::Yes) {
-                unsaved.push(keys);
+            if let Some(place) = unsaved_place(&of_key) {
+                saved.note_unsaved(&key, place);
                 met(&key, of_key);
             }
             keys += 1;
             keys >= SAVED_KEYS_MAX || bytes >= SAVED_TURN_BYTES_MAX
         });
-        if is_only_table && next.is_none() && unsaved.is_empty() && !has_left_out {
+        if is_only_table && next.is_none() && !saved.has_unsaved() {
             self.take(saved);
             return WalkedTo::EndOfSlot;
         }
-        if is_only_table {
-            self.note_met(saved, (slot, state), (table, from), (keys, &unsaved));
+        if !keeps_names {
+            saved.note_walked(state, table, next);
         }
         next.map_or(WalkedTo::EndOfTable, WalkedTo::Position)
     }
@@ -494,29 +500,6 @@ impl Snapshot {
             self.fail(failure);
         }
         Saved::Yes
-    }
-
-    /// Keeps the names of the first `keys` from a position on but for the unsaved: the slot will be let go of before it is taken.
-    fn note_met(
-        &self,
-        saved: &mut SlotSaved,
-        (slot, state): (u16, &SlotState),
-        (table, from): (u8, ScanPosition),
-        (keys, mut unsaved): (usize, &[usize]),
-    ) {
-        let mut index = 0;
-        state.scan(table, from, |view| {
-            if unsaved.first() == Some(&index) {
-                unsaved = &unsaved[1..];
-            } else if index < keys {
-                let key = Key::in_slot(view.key, slot);
-                if !saved.has(&key) {
-                    self.note_saved(saved, &key, Turn::OfSlot);
-                }
-            }
-            index += 1;
-            index >= keys
-        });
     }
 
     /// Whether nobody has to save what a name holds any more.
@@ -576,9 +559,12 @@ impl Snapshot {
     }
 
     fn note_saved(&self, saved: &mut SlotSaved, key: &Key<'_>, turn: Turn) {
-        let bytes = saved.note(key.bytes, turn);
+        let bytes = saved.note(key, turn);
         if bytes > 0 {
-            self.names.add(bytes);
+            match turn {
+                Turn::Early => self.names.add(bytes),
+                Turn::OfSlot => self.met_names.add(bytes),
+            }
         }
     }
 
@@ -748,6 +734,15 @@ impl Snapshot {
         tree.finish(&mut out);
         let mut files = files.expect("invariant: a collection has a leaf");
         files.current()?.more(&out).map_err(unwritten)
+    }
+}
+
+/// Of a key that is not saved, the place of the first value that it lacks, or 0.
+fn unsaved_place(of_key: &Saved) -> Option<u64> {
+    match of_key {
+        Saved::Yes => None,
+        Saved::Lacks(values) => Some(values.first().map_or(0, |value| value.at.units)),
+        Saved::Later => Some(0),
     }
 }
 

@@ -236,3 +236,77 @@ fn each_key_is_saved_once_whatever_happens_while_it_waits() {
     drop(snapshot);
     assert_eq!(server.tier.budget.background_bytes(), 0);
 }
+
+/// The walk over one slot, a turn at a time, with what others do between two of them.
+#[test]
+fn each_key_is_saved_once_whatever_happens_between_two_turns_in_its_slot() {
+    const KEYS: usize = 6_000;
+    const COLD_EACH: usize = 12;
+    let name = |number: usize| format!("{{slot}}:{number}");
+    let slot = Key::new(name(0).as_bytes()).slot;
+    for in_two_tables in [false, true] {
+        let disk = SimDisk::new(1, 1, 512);
+        let server = server_with_flash(&disk);
+        (0..KEYS).step_by(COLD_EACH).for_each(|number| put(&server, 0, &name(number), &[b'x'; 64]));
+        let worker = TierWorker::new(server.tier.clone(), 0).expect("a worker");
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let demoted = runtime.block_on(worker.demote_slots(slot..slot + 1));
+        assert_eq!((demoted.values, demoted.stopped), ((KEYS / COLD_EACH) as u64, None));
+        let mut at_first = KEYS as u64;
+        (0..KEYS)
+            .filter(|number| number % COLD_EACH != 0)
+            .for_each(|number| put(&server, 0, &name(number), b"hot"));
+        if in_two_tables {
+            (0..KEYS).step_by(100).for_each(|number| put(&server, 1, &name(number), b"other"));
+            at_first += KEYS as u64 / 100;
+        }
+        let (saving, snapshot) = begin(&server, &format!("-turns-{in_two_tables}"));
+        let window_bytes = server.tier.budget.background_bytes();
+        let (mut random, mut newer, mut turns) = (stdx::Random::new(7), KEYS, 0);
+        for table in 0..DB_COUNT as u8 {
+            let mut next = Some(ScanPosition::default());
+            while let Some(from) = next {
+                let nothing = FetchedSet::default();
+                let at_hand = AtHand { tier: &server.tier, set: &nothing };
+                let (mut met, reading) = (Met::default(), saving.reading(&at_hand));
+                let state = server.tier.keyspace.lock(slot);
+                let tell = |key: &Key<'_>, saved| met.add(&server.tier, key, saved);
+                next = match snapshot.save_some((slot, &state), (table, from), &reading, tell) {
+                    WalkedTo::Position(position) => Some(position),
+                    WalkedTo::EndOfTable => None,
+                    WalkedTo::EndOfSlot => panic!("some are on flash"),
+                };
+                drop(state);
+                turns += 1;
+                // Half of what was met cold is read at once, the other half waits.
+                met.cold.truncate(met.cold.len() / 2);
+                saving.save_cold(&snapshot, slot, met.cold).expect("it can be read");
+                for _ in 0..100 {
+                    let number = random.below(newer as u64 + 10) as usize;
+                    assert!(save_early(&snapshot, &saving, &name(number)));
+                    put(&server, random.below(2) as u8 * table, &name(number), b"changed");
+                }
+                // Segments split.
+                for number in newer..newer + 500 {
+                    assert!(save_early(&snapshot, &saving, &name(number)), "it holds nothing");
+                    put(&server, 0, &name(number), b"newer");
+                }
+                newer += 500;
+            }
+        }
+        assert!(turns > 5, "{turns}");
+        let names = server.tier.budget.background_bytes() - window_bytes;
+        assert_eq!(
+            names > 5_000 * 72,
+            in_two_tables,
+            "{names}: names of the walk are kept in two tables alone"
+        );
+        saving.add_to_window(&snapshot, slot);
+        saving.save_window(&snapshot).expect("all can be read");
+        assert!(snapshot.is_taken(slot) && snapshot.failure().is_none());
+        assert_eq!(snapshot.keys.load(Ordering::Relaxed), at_first);
+        end(saving, &snapshot);
+        drop(snapshot);
+        assert_eq!(server.tier.budget.background_bytes(), 0);
+    }
+}

@@ -25,8 +25,8 @@ const WINDOW_SHIFT: u32 = 5;
 const OF_SLOT_SHIFT: u32 = 2;
 /// What a name takes in all, of a usual length, with room for lists to grow.
 const NAME_BYTES: u64 = 96;
-/// What it takes beside its bytes while its slot is walked over.
-const LEFT_OUT_BYTES: u64 = 40;
+/// What it takes beside its bytes while its slot is walked over, in a tree of names whose nodes may be half empty.
+const LEFT_OUT_BYTES: u64 = 64;
 /// Values whose places differ in no higher bit of these units of 16 bytes lie in one piece: 64 KiB.
 const PIECE_UNITS_SHIFT: u32 = 12;
 
@@ -82,40 +82,21 @@ struct Lacked {
     number: u32,
 }
 
-/// Names of a slot that is being walked over, which wait for the reads of the window.
+/// Names of a slot that is being walked over, which wait for the reads of the window: what they take.
 pub(super) struct LeftOut {
-    names: Vec<(Box<[u8]>, u64)>,
     bytes: u64,
     bytes_max: u64,
 }
 
 impl LeftOut {
-    pub(super) fn is_empty(&self) -> bool {
-        self.names.is_empty()
-    }
-
-    /// Leaves names out. Returns those for which there is no room.
-    pub(super) fn leave_out(&mut self, met: Vec<Sought>) -> Vec<Sought> {
-        let mut rest = Vec::new();
-        for sought in met {
+    /// Leaves names that were met unsaved while there is room, and keeps the others.
+    pub(super) fn leave_out(&mut self, met: &mut Vec<Sought>) {
+        met.retain(|sought| {
             let bytes = sought.key.len() as u64 + LEFT_OUT_BYTES;
-            match sought.wants.first() {
-                Some(want) if self.bytes + bytes <= self.bytes_max => {
-                    self.bytes += bytes;
-                    self.names.push((sought.key, want.at.units));
-                }
-                _ => rest.push(sought),
-            }
-        }
-        rest
-    }
-
-    /// In the order of names, each once: one that is in several databases is met in each.
-    fn into_sorted(self) -> Vec<(Box<[u8]>, u64)> {
-        let mut names = self.names;
-        names.sort_unstable();
-        names.dedup_by(|one, two| one.0 == two.0);
-        names
+            let has_room = self.bytes + bytes <= self.bytes_max;
+            self.bytes += if has_room { bytes } else { 0 };
+            !has_room
+        });
     }
 }
 
@@ -156,14 +137,13 @@ impl Saving<'_> {
     /// Nothing yet, of a slot that is walked over next.
     pub(super) fn left_out(&self) -> LeftOut {
         let bytes_max = (self.window.bytes_max >> OF_SLOT_SHIFT).min(SAVED_SLOT_NAMES_BYTES_MAX);
-        LeftOut { names: Vec::new(), bytes: 0, bytes_max }
+        LeftOut { bytes: 0, bytes_max }
     }
 
-    /// Adds a slot that was walked over, without what was left out.
-    pub(super) fn add_to_window(&self, snapshot: &Snapshot, slot: u16, left_out: LeftOut) {
-        let names = left_out.into_sorted();
+    /// Adds a slot that was walked over, with what was left unsaved.
+    pub(super) fn add_to_window(&self, snapshot: &Snapshot, slot: u16) {
         let state = self.server.tier.keyspace.lock(slot);
-        let (places, no_longer_kept) = snapshot.let_wait(slot, names);
+        let (places, no_longer_kept) = snapshot.let_wait(slot);
         drop(state);
         drop(no_longer_kept);
         if places.is_empty() {

@@ -335,15 +335,15 @@ fn a_snapshot_of_large_values_stays_within_maxmemory() {
     assert!(peak <= 64 * MIB * 21 / 20, "{:.3}", peak as f64 / (64 * MIB) as f64);
 }
 
-/// One slot needs so many turns of the walk that to keep the names of what it has met took a seventh of `maxmemory`.
+/// The walk needs many turns for it, and to keep the names of what it has met meanwhile took a half of `maxmemory`.
 #[test]
 fn a_snapshot_of_very_many_keys_in_one_slot_stays_within_maxmemory() {
     let options = ["--workers", "2", "--flash-segment-size", "4mb", "--maxmemory", "64mb"];
     let server = Server::kelvin_with_flash("1gb", &options);
     let mut client = server.connect();
-    let keys: Vec<String> = (0..400_000).map(|number| format!("{{slot}}:{number:08}")).collect();
+    let keys: Vec<String> = (0..600_000).map(|number| format!("{{slot}}:{number:08}")).collect();
     let there = set_until_refused(&mut client, keys, 1);
-    assert!(there.len() > 200_000, "{}", there.len());
+    assert!(there.len() > 500_000, "{}", there.len());
     std::fs::write(format!("/proc/{}/clear_refs", server.pid()), "5")
         .expect("the peak is forgotten");
     for _ in 0..2 {

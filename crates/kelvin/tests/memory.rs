@@ -335,7 +335,7 @@ fn a_snapshot_of_large_values_stays_within_maxmemory() {
     assert!(peak <= 64 * MIB * 21 / 20, "{:.3}", peak as f64 / (64 * MIB) as f64);
 }
 
-/// The walk needs many turns for it, and to keep the names of what it has met meanwhile took a half of `maxmemory`.
+/// The walk needs many turns for it, and keeps no names of what it has met meanwhile.
 #[test]
 fn a_snapshot_of_very_many_keys_in_one_slot_stays_within_maxmemory() {
     let options = ["--workers", "2", "--flash-segment-size", "4mb", "--maxmemory", "64mb"];

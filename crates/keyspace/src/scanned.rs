@@ -1,9 +1,13 @@
 //! Which keys of a table a scan has passed.
 //!
 //! A scan visits segments by hash prefix, and the keys of a segment by tag, so the hash of a key tells whether it was
-//! passed: the place where the scan stands is enough, and no names need be kept. A segment that splits under the scan
-//! leaves halves of which the same tags were passed, though the scan visits those of the upper ones again: for these the
-//! end of the segment and its tag are kept, as *bands*, one within the other and so no more than a hash has bits for them.
+//! passed: the place where the scan stands is enough, and no names need be kept. Where the scan stops in the midst of a
+//! segment that then splits, keys with lower tags were passed in both halves, though the scan visits those of the upper
+//! half again. So for each segment in which it stopped the end is kept, and the tag, as a *band*, until the scan has come
+//! to that end. Bands stand one within the other, so there are no more than a prefix has bits.
+//!
+//! This rests on segments that split and never merge. A table that is flushed and filled anew has other keys: whoever cares
+//! for those that were there is told of the flush.
 
 use smallvec::SmallVec;
 
@@ -16,7 +20,7 @@ use crate::table::ScanPosition;
 pub struct Scanned {
     /// None: all was passed.
     next: Option<ScanPosition>,
-    /// From the prefix of `next` on, by their ends.
+    /// From the prefix of `next` on: ends rise, and tags fall.
     bands: SmallVec<[Band; 1]>,
 }
 
@@ -96,12 +100,13 @@ mod tests {
             // The last turn takes all that is left.
             for (keys, added) in turns.into_iter().chain([(usize::MAX, 0)]) {
                 let Some(from) = scanned.next() else { break };
+                // A stop is behind all keys of one tag, so some more may come.
                 let mut left = keys;
                 let next = slot.scan(0, from, |view| {
                     let key = Key::in_slot(view.key, SLOT);
                     let is_new = !scanned.has(&key);
                     assert_eq!(is_new, visited.insert(view.key.to_vec()), "{:?}", view.key);
-                    left -= 1;
+                    left = left.saturating_sub(1);
                     left == 0
                 });
                 scanned.advance(&slot, 0, next);

@@ -4,7 +4,8 @@
 //! slot that was not taken writes what the key held to the file first, its slot being held ([`Snapshot::save`]).
 //!
 //! 1. What a name holds in all databases is written once: names that were written are kept, those that held nothing
-//!    as well, until their slot is taken. Of what the walk has met where it stands in its scan is kept.
+//!    as well, until their slot is taken. What the walk itself has met needs no names while a slot has keys in one database:
+//!    the place where its scan stands tells that, and the names that it met and could not save are noted.
 //! 2. It is written at once, with the slot held, but for large values: large collections and long strings. These the
 //!    walk alone writes, a part at a time, and whoever is about to change one waits until it has
 //!    ([`Snapshot::want`]). What others write meanwhile goes into a second file, which is appended in the end. Where
@@ -57,7 +58,8 @@ pub(crate) struct Snapshot {
     /// What names take that are kept and count against the bound.
     names: Counted,
     names_bytes_max: u64,
-    /// What those take that the walk has met: a slot of very many keys could never be saved if these were bounded.
+    /// What those take that the walk keeps of slots with keys in several databases: if these were bounded, one of very many
+    /// keys could never be saved.
     met_names: Counted,
     /// What names take that wait for their reads. The walk has memory for them.
     waiting_bytes: AtomicU64,
@@ -442,9 +444,11 @@ impl Snapshot {
     ) -> WalkedTo {
         let mut saved = lock(&self.slots[usize::from(slot)]);
         let saved = &mut *saved;
-        // Names are in one database then: where the walk stands tells what was saved, and no name is looked up in others.
+        // Where the slot has keys in one database, and had while the walk came here, the place of the walk tells what was saved,
+        // and no name is looked up in others. What others have later is newer than the snapshot: whoever put it there had saved
+        // first what its name held.
         let is_only_table = tables(state).all(|other| other == table);
-        let keeps_names = !is_only_table || !saved.has_walked_to(from);
+        let keeps_names = !is_only_table || !saved.has_walked_to(table, from);
         let (mut keys, mut bytes) = (0, 0);
         let next = state.scan_ranked(table, from, |view, frequency| {
             let key = Key::in_slot(view.key, slot);
@@ -482,7 +486,7 @@ impl Snapshot {
     /// Saves a key that the walk meets, of a slot that has no other table, and does not keep its name.
     fn save_met(
         &self,
-        saved: &SlotSaved,
+        saved: &mut SlotSaved,
         (slot, table, key): (&SlotState, u8, &Key<'_>),
         (view, frequency): (&View<'_>, u8),
         reading: &Reading<'_>,
@@ -499,6 +503,7 @@ impl Snapshot {
         if let Err(failure) = self.save_view(slot, (table, key), (view, frequency), reading) {
             self.fail(failure);
         }
+        saved.note_met(key);
         Saved::Yes
     }
 

@@ -32,7 +32,8 @@ pub(super) struct SlotSaved {
 /// How far the walk has come in a slot.
 #[derive(Default)]
 struct Walk {
-    /// In the slot's only table.
+    /// The table that `scanned` is of: that in which the walk went while the slot had keys in no other.
+    table: Option<u8>,
     scanned: Scanned,
     /// Names that it has met and not saved, each with the place of a value on flash that it lacks.
     unsaved: BTreeMap<Box<[u8]>, u64>,
@@ -58,7 +59,7 @@ struct WaitingName {
 pub(crate) enum Turn {
     /// As the walk takes its slot.
     OfSlot,
-    /// Before: the name is kept until then, and counts against the bound.
+    /// Before: unless the walk has passed it, the name is kept until then, and counts against the bound.
     Early,
 }
 
@@ -111,21 +112,32 @@ impl SlotSaved {
         self.walk.get_or_insert_default().unsaved.insert(key.bytes.into(), place);
     }
 
+    /// Notes that a name was saved where the scan meets it again: it was left, its segment has split, and its value has come to
+    /// RAM.
+    pub(super) fn note_met(&mut self, key: &Key<'_>) {
+        if let Some(walk) = &mut self.walk {
+            walk.unsaved.remove(key.bytes);
+        }
+    }
+
     /// Whether the walk has left some names that it has met.
     pub(super) fn has_unsaved(&self) -> bool {
         self.walk.as_deref().is_some_and(|walk| !walk.unsaved.is_empty())
     }
 
-    /// Whether all that stands in front of a position was met, in this table or one before.
-    pub(super) fn has_walked_to(&self, from: ScanPosition) -> bool {
-        let next =
-            self.walk.as_deref().map_or(Some(ScanPosition::default()), |walk| walk.scanned.next());
-        next == Some(from)
+    /// Whether the walk has come to a position without names: what stands in front of it was met in this table alone.
+    pub(super) fn has_walked_to(&self, table: u8, from: ScanPosition) -> bool {
+        match &self.walk {
+            None => from == ScanPosition::default(),
+            Some(walk) => walk.table == Some(table) && walk.scanned.next() == Some(from),
+        }
     }
 
     /// Notes that the walk has met all up to a position of the only table of the slot, or its end, from where it had come to.
     pub(super) fn note_walked(&mut self, slot: &SlotState, table: u8, next: Option<ScanPosition>) {
-        self.walk.get_or_insert_default().scanned.advance(slot, table, next);
+        let walk = self.walk.get_or_insert_default();
+        assert_eq!(*walk.table.get_or_insert(table), table, "invariant: it has walked to there");
+        walk.scanned.advance(slot, table, next);
     }
 
     /// Lets the names that the walk has left wait for their reads, and notes that all else is saved. Returns the places of their
@@ -212,15 +224,21 @@ mod tests {
     fn what_the_scan_has_passed_is_saved_without_its_name_but_for_what_it_left() {
         let (mut saved, keyspace) = (SlotSaved::default(), Keyspace::default());
         let slot = keyspace.lock(0);
-        assert!(saved.has_walked_to(ScanPosition::default()));
+        assert!(saved.has_walked_to(0, ScanPosition::default()));
         saved.note_unsaved(&Key::new(b"left"), 7);
-        assert!(saved.has_walked_to(ScanPosition::default()) && !has(&saved, "met"));
         saved.note_walked(&slot, 0, None);
         assert!(has(&saved, "met") && !has(&saved, "left"));
-        assert!(!saved.has_walked_to(ScanPosition::default()), "another table comes");
+        assert!((0..2).all(|table| !saved.has_walked_to(table, ScanPosition::default())));
         assert_eq!(note(&mut saved, "left", Turn::Early), 0);
         assert!(has(&saved, "left") && !saved.has_unsaved());
         assert_eq!(saved.names_bytes(), NamesBytes::default());
+    }
+
+    #[test]
+    fn behind_names_of_several_tables_the_walk_keeps_names() {
+        let mut saved = SlotSaved::default();
+        saved.note_unsaved(&Key::new(b"left"), 7);
+        assert!((0..2).all(|table| !saved.has_walked_to(table, ScanPosition::default())));
     }
 
     #[test]

@@ -75,9 +75,10 @@ impl StreamAction {
         }
     }
 
-    /// Whether its answer may be the same when the key is gone, and what it leaves is not.
+    /// Whether its answer may be the same when the key is gone, and what it leaves is not: the first entry behind XGROUP CREATE
+    /// has the same ID without the group.
     pub(crate) fn may_hide_eviction(&self) -> bool {
-        matches!(self, StreamAction::Of(_, GroupAction::Create { .. }))
+        matches!(self, StreamAction::Add(_) | StreamAction::Of(_, GroupAction::Create { .. }))
     }
 
     /// Whether it changes nothing.

@@ -806,6 +806,27 @@ mod tests {
         assert_eq!(check(&[history()], evicting), Verdict::Serializable);
     }
 
+    /// The first entry has the same ID with and without the group.
+    #[test]
+    fn a_stream_may_vanish_before_its_first_entry() {
+        use crate::collection::Action;
+        use crate::stream::{GroupAction, StreamAction};
+        let on = |action| Command::On(A, Action::Stream(action));
+        let create = || on(StreamAction::Of(1, GroupAction::Create { from_first: true }));
+        let add = || on(StreamAction::Add(value("a")));
+        let history = || {
+            vec![
+                event(0, 1, create(), Reply::ok()),
+                event(2, 3, add(), bulk("7-0")),
+                event(4, 5, create(), Reply::ok()),
+                event(6, 7, add(), bulk("7-1")),
+            ]
+        };
+        assert!(!is_serializable(&[history()]));
+        let evicting = Tolerance { evictions: true, ..Tolerance::default() };
+        assert_eq!(check(&[history()], evicting), Verdict::Serializable);
+    }
+
     /// Whether a look at both keys behind a crash may find these, where all was durable that had been answered by
     /// then, and how much it has not seen.
     fn looks_right(sessions: &[Vec<Event>], durable: u64, seen: [Reply; 2]) -> Option<u64> {

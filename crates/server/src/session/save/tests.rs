@@ -280,7 +280,7 @@ fn each_key_is_saved_once_whatever_happens_between_two_turns_in_its_slot() {
     for others in [Others::Never, Others::Always, Others::Meanwhile] {
         let disk = SimDisk::new(1, 1, 512);
         let server = server_with_flash(&disk);
-        let is_cold = |number: &usize| number % COLD_EACH == 0;
+        let is_cold = |number: &usize| number.is_multiple_of(COLD_EACH);
         let cold = || (0..KEYS).filter(is_cold);
         cold().for_each(|number| put(&server, 0, &name(number), &[b'x'; 64]));
         let worker = TierWorker::new(server.tier.clone(), 0).expect("a worker");
